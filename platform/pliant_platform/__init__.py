@@ -1,0 +1,1 @@
+"""What everything in Pliant stands on: core, checkpoints, metrics and the planner."""

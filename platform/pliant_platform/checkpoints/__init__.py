@@ -1,0 +1,1 @@
+"""Checkpoints without a shape: fragments, manifests and the store that commits them."""
