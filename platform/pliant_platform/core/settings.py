@@ -53,3 +53,26 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
     if not 0 <= value < float("inf"):
         raise SettingsError(f"{name}={raw!r} is not a number of seconds", fix=f"set it to e.g. {default:g}")
     return value
+
+
+def export_rank(*, rank: int, world_size: int, host: str, port: str, use_gpu: bool) -> None:
+    """Tell torch and DeepSpeed where this process stands; both read it from the environment."""
+    os.environ.update(
+        RANK=str(rank), WORLD_SIZE=str(world_size), LOCAL_RANK="0", MASTER_ADDR=host, MASTER_PORT=port
+    )
+    if not use_gpu:
+        # DeepSpeed guesses the accelerator at import; on a machine without one it must be told.
+        os.environ["DS_ACCELERATOR"] = "cpu"
+
+
+def export_ray_defaults(*, verbose: bool) -> None:
+    """Set what Ray reads from the environment, where the person has said nothing; ``verbose`` keeps its warnings."""
+    defaults = {
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # Ray's 2 s would be most of a recovery
+        "RAY_TRAIN_METRICS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
+    if not verbose:
+        defaults |= {"RAY_DATA_DISABLE_PROGRESS_BARS": "1", "RAY_DEDUP_LOGS": "1", "PYTHONWARNINGS": "ignore"}
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
